@@ -1,0 +1,58 @@
+# make setup · run · test · check · lint · bench [NAME=…]
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+export OMP_NUM_THREADS := 1
+export OPENBLAS_NUM_THREADS := 1
+
+FRONTEND_SOURCES := $(shell find frontend/src frontend/index.html frontend/vite.config.ts -type f 2>/dev/null)
+
+.PHONY: setup setup-dev run test check lint bench clean
+
+.venv/.installed: requirements.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || \
+		{ echo "Graphsmith needs Python 3.11; set PYTHON=/path/to/python3.11"; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	touch $@
+
+.venv/.installed-dev: .venv/.installed requirements-dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	touch $@
+
+frontend/node_modules/.installed: frontend/package-lock.json
+	@command -v npm >/dev/null || { echo "Graphsmith needs Node 20 with npm"; exit 1; }
+	cd frontend && npm ci --no-audit --no-fund
+	touch $@
+
+frontend/dist/.built: frontend/node_modules/.installed $(FRONTEND_SOURCES)
+	cd frontend && npm run build
+	touch $@
+
+setup: .venv/.installed frontend/dist/.built
+	$(BIN)/python manage.py migrate --verbosity 0
+
+setup-dev: setup .venv/.installed-dev
+
+run: .venv/.installed frontend/dist/.built
+	@exec $(BIN)/python manage.py up $(ARGS)
+
+lint: setup-dev
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python manage.py makemigrations --check --dry-run --verbosity 0
+	cd frontend && npm run lint && npm run typecheck
+
+check: setup-dev lint
+	$(BIN)/pytest -m "not slow and not chaos and not browser"
+	cd frontend && npm test
+
+test: setup-dev lint
+	cd frontend && npm test
+	$(BIN)/pytest
+
+bench: setup-dev
+	$(BIN)/python -m tests.benchmarks $(NAME)
+
+clean:
+	rm -rf .venv frontend/node_modules frontend/dist

@@ -1,0 +1,1 @@
+"""How to look for something better. Imports no Django."""
