@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +40,7 @@ class Program:
     step_computation: tuple[str, ...]  # [T] HLO computation that holds the instruction
     step_flops: Int64  # [T] floating-point operations of one execution
     step_repeat: Int64  # [T] executions: the product of the trip counts around the step
-    step_region: Int32  # [T] outermost loop or branch that the step is in, -1 at top level; a region's steps are contiguous
+    step_region: Int32  # [T] outermost loop or branch around the step, -1 at top level; contiguous
 
     access_step: Int32  # [K] ascending
     access_buffer: Int32  # [K]
@@ -74,7 +76,7 @@ class Program:
         return len(self.buffer_name)
 
     def boundaries(self) -> Bool:
-        """Steps before which a copy may start or be awaited: `[T + 1]`, true outside regions and at their first step."""
+        """Steps before which a copy may start or be awaited, `[T + 1]`: outside regions and at their first step."""
         inside = np.zeros(self.steps + 1, bool)
         region = self.step_region
         inside[1 : self.steps] = (region[1:] >= 0) & (region[1:] == region[:-1])
@@ -82,7 +84,7 @@ class Program:
 
     def save(self, path: Path) -> None:
         """Write the program as one compressed ``.npz`` (no pickles)."""
-        columns: dict[str, np.ndarray] = {}
+        columns: dict[str, NDArray[Any]] = {}
         header: dict[str, object] = {"version": FORMAT_VERSION}
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
@@ -92,7 +94,7 @@ class Program:
                 header[field.name] = value
         stream = io.BytesIO()
         text = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
-        np.savez_compressed(stream, header=text, **columns)
+        np.savez_compressed(stream, header=text, **columns)  # type: ignore[arg-type]  # the stub takes a keyword for a column
         path.write_bytes(stream.getvalue())
 
     @classmethod
@@ -104,11 +106,15 @@ class Program:
         """
         try:
             with np.load(path, allow_pickle=False) as archive:
-                header = json.loads(archive["header"].tobytes())
-                columns = {name: archive[name] for name in archive.files if name != "header"}
-        except (OSError, ValueError, KeyError) as error:
+                fields: dict[str, Any] = {name: archive[name] for name in archive.files}
+            header = json.loads(fields.pop("header").tobytes())
+            version = header.pop("version")
+        except (OSError, EOFError, ValueError, KeyError, AttributeError, zipfile.BadZipFile) as error:
             raise InputError(f"{path.name} is not a stored program: {error}", code="program-format") from error
-        if header.pop("version", None) != FORMAT_VERSION:
-            raise InputError(f"{path.name} was stored by another version; load the module again", code="program-version")
-        fields = {name: tuple(value) if isinstance(value, list) else value for name, value in header.items()}
-        return cls(**fields, **columns)
+        if version != FORMAT_VERSION:
+            message = f"{path.name} was stored by another version; load the module again"
+            raise InputError(message, code="program-version")
+        fields |= {name: tuple(value) if isinstance(value, list) else value for name, value in header.items()}
+        if fields.keys() != {field.name for field in dataclasses.fields(cls)}:
+            raise InputError(f"{path.name} lacks columns of a stored program", code="program-format")
+        return cls(**fields)
