@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from accelsim.program import Program
+from accelsim.readers.copies import insert_copies
+from accelsim.readers.mapping import strip_module
 from accelsim.readers.module import DEFAULT_LIMIT_BYTES, ParsedModule, parse
 from accelsim.readers.program import build_program
 from accelsim.xla import Compiler, ScheduledModule, schedule
+from accelsim.xla.schema import decode_module, encode_module
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +39,18 @@ def load(data: bytes, *, compiler: Compiler, limit_bytes: int = DEFAULT_LIMIT_BY
         CompilerError: no compiler process was free (kind ``busy``).
     """
     source = parse(data, compiler=compiler, limit_bytes=limit_bytes)
-    scheduled = schedule(source.proto, compiler=compiler)
+    scheduled = _complete(schedule(source.proto, compiler=compiler))
     return Loaded(source=source, scheduled=scheduled, program=build_program(scheduled.proto))
+
+
+def _complete(scheduled: ScheduledModule) -> ScheduledModule:
+    """Take out a mapping that the module came with; add the copies that other schedules than XLA's may lack."""
+    if scheduled.source == "xla-cpu":
+        return scheduled
+    module = decode_module(scheduled.proto)
+    strip_module(module)
+    insert_copies(module)
+    return dataclasses.replace(scheduled, proto=encode_module(module))
 
 
 def peak_bytes(program: Program) -> int:

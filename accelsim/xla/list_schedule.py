@@ -8,7 +8,7 @@ from typing import Any
 from accelsim.xla.shape import byte_size
 
 # These make no bytes of their own: their storage is their operands', or there before the program starts.
-_FORWARDING = frozenset({"tuple", "get-tuple-element", "bitcast", "optimization-barrier", "domain", "add-dependency"})
+_FORWARDING = frozenset({"tuple", "get-tuple-element", "bitcast", "opt-barrier", "domain", "add-dependency"})
 _GIVEN = frozenset({"parameter", "constant"})
 
 
