@@ -5,6 +5,7 @@ export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 
 FRONTEND_SOURCES := $(shell find frontend/src frontend/index.html frontend/vite.config.ts -type f 2>/dev/null)
+KERNEL_SOURCES := $(shell find accelsim search -name '*.py' 2>/dev/null)
 
 .PHONY: setup setup-dev run test check lint bench clean
 
@@ -28,12 +29,19 @@ frontend/dist/.built: frontend/node_modules/.installed $(FRONTEND_SOURCES)
 	cd frontend && npm run build
 	touch $@
 
-setup: .venv/.installed frontend/dist/.built
+# numba compiles the search's inner loops on their first use; doing it here keeps the first search from waiting.
+.venv/.compiled: .venv/.installed $(KERNEL_SOURCES)
+	@echo "Compiling the search kernels: a minute or two, once a version"
+	@$(BIN)/python -m search memory webapp/graphs/examples/14_maml_flax_train_step.hlo.gz --device tpu-v5e \
+		--method annealing --evaluations 60 --out .venv/compiled >/dev/null 2>&1
+	@touch $@
+
+setup: .venv/.installed .venv/.compiled frontend/dist/.built
 	$(BIN)/python manage.py migrate --verbosity 0
 
 setup-dev: setup .venv/.installed-dev
 
-run: .venv/.installed frontend/dist/.built
+run: .venv/.installed .venv/.compiled frontend/dist/.built
 	@exec $(BIN)/python manage.py up $(ARGS)
 
 lint: setup-dev
