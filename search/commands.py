@@ -150,7 +150,8 @@ def _memory(arguments: argparse.Namespace) -> int:
         raise InputError("--seed is not a whole number from 0 to 2^63 - 1", code="seed")
     if arguments.workers is not None and arguments.workers < 1:
         raise InputError("--workers is not at least 1", code="workers")
-    device = load_device(arguments.device, capacity_bytes=arguments.capacity)
+    chip = Path(arguments.device) if arguments.device.endswith(".toml") else arguments.device
+    device = load_device(chip, capacity_bytes=arguments.capacity)
     resume = arguments.resume.read_bytes() if arguments.resume else None
     with Compiler(children=1) as compiler, tempfile.TemporaryDirectory(prefix="graphsmith-search-") as scratch:
         source = _load(arguments.file, compiler)

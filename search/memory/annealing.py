@@ -235,4 +235,4 @@ def moves_a_round(problem: Problem) -> int:
     """Return how many moves take roughly 0.2 s, from the size of the problem alone."""
     tables, items = problem.tables, len(problem.items)
     nanoseconds = 10 * len(tables.slow_ps) + 10 * tables.steps + 500 * items + items * items // 2
-    return int(min(2000, max(20, 200_000_000 // nanoseconds)))
+    return int(min(2000, max(20, 200_000_000 // max(1, nanoseconds))))
