@@ -15,6 +15,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from search.memory.handle import handle
 from search.memory.placement import OUT, SPLIT, Board, decode
 from search.memory.problem import Problem
 from search.memory.settings import Annealing
@@ -91,6 +92,7 @@ def _anneal(
         hot, cold: temperatures in ps.
         found: `int64[moves, 2]`: filled with the move and the latency of each improvement; returns how many.
     """
+    tables, board = handle(tables), handle(board)
     items = len(order)
     improvements = 0
     for _ in range(moves):

@@ -5,13 +5,15 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from search.memory.placement import OUT, Board, clear, place_buffer, remove_last, score
+from search.memory.handle import handle
+from search.memory.placement import OUT, Board, clear, place_buffer, remove_last, score, settle
 from search.memory.problem import Problem
 from search.memory.tables import Int32, Tables
 
 
 @njit(cache=True, nogil=True)
 def _greedy(tables: Tables, board: Board, order: Int32, choice: Int32, most: int) -> int:
+    tables, board = handle(tables), handle(board)
     clear(tables, board)
     best = score(tables, board)
     evaluations = 1
@@ -28,8 +30,10 @@ def _greedy(tables: Tables, board: Board, order: Int32, choice: Int32, most: int
             best = latency
             before[:] = board.reserved
         else:
-            remove_last(tables, board)
             board.reserved[:] = before
+            remove_last(tables, board)
+            for step in range(tables.steps):
+                settle(tables, board, step)
             choice[buffer] = OUT
     return evaluations
 

@@ -13,6 +13,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from accelsim.simulator import residency_copies, score_kernel
+from search.memory.handle import handle
 from search.memory.tables import Tables
 
 Int32 = NDArray[np.int32]
@@ -26,11 +27,6 @@ SPLIT = -2  # for its whole life; where there is no room, cut at the longest gap
 
 _NOTHING = -1  # a piece that gains nothing
 _NO_ROOM = -2  # a piece that would gain something if there were room
-# Without reference counting: these functions make no arrays, and counting the columns of `Tables` and `Board` at each
-# call took most of a decode.
-_WITHOUT_COUNTING: dict[str, Any] = {"_nrt": False}
-_bare = njit(cache=True, nogil=True, **_WITHOUT_COUNTING)
-
 _TRIES = 4  # how often a prefetch that finds no room is moved closer to its use
 
 
@@ -58,6 +54,7 @@ class Board(NamedTuple):
     slow: Int64  # [T] ps of slow accesses, one execution
     fast: Int64  # [T]
     reserved: Int64  # [T] DMA time that placed copies count on, all executions
+    idle: Int64  # [T] DMA time that the step offers and no placed copy counts on
 
     copy_issue: Int32  # [2 R] scratch of the score
     copy_wait: Int32  # [2 R]
@@ -88,6 +85,7 @@ def empty_board(tables: Tables) -> Board:
         slow=np.zeros(steps, np.int64),
         fast=np.zeros(steps, np.int64),
         reserved=np.zeros(steps, np.int64),
+        idle=np.zeros(steps, np.int64),
         copy_issue=np.zeros(2 * room, np.int32),
         copy_wait=np.zeros(2 * room, np.int32),
         copy_time=np.zeros(2 * room, np.int64),
@@ -99,6 +97,14 @@ def empty_board(tables: Tables) -> Board:
 
 
 @njit(cache=True, nogil=True)
+def settle(tables: Tables, board: Board, step: int) -> None:
+    """Work out anew how much DMA time a step offers."""
+    busy = max(tables.compute_ps[step], board.slow[step] + board.fast[step])
+    free = tables.repeat[step] * (busy - board.slow[step]) - board.reserved[step]
+    board.idle[step] = max(np.int64(0), free)
+
+
+@njit(cache=True, nogil=True)
 def clear(tables: Tables, board: Board) -> None:
     """Take everything off the board."""
     board.length[0] = 0
@@ -107,6 +113,8 @@ def clear(tables: Tables, board: Board) -> None:
     board.slow[:] = tables.slow_sum
     board.fast[:] = 0
     board.reserved[:] = 0
+    for step in range(tables.steps):
+        settle(tables, board, step)
 
 
 @njit(cache=True, nogil=True)
@@ -140,13 +148,13 @@ def score(tables: Tables, board: Board) -> int:
     )
 
 
-@_bare
+@njit(cache=True, nogil=True)
 def aligned(tables: Tables, size: int) -> Any:
     """Round up to the alignment."""
     return (size + tables.alignment - 1) // tables.alignment * tables.alignment
 
 
-@_bare
+@njit(cache=True, nogil=True)
 def crowded(tables: Tables, board: Board, size: int, start: int, end: int) -> bool:
     """Whether at some step of ``[start, end)`` there are fewer free bytes than that, wherever they lie."""
     # The topmost rectangle may end at a capacity that is not aligned itself, so both are rounded up.
@@ -157,7 +165,7 @@ def crowded(tables: Tables, board: Board, size: int, start: int, end: int) -> bo
     return False
 
 
-@_bare
+@njit(cache=True, nogil=True)
 def best_fit(tables: Tables, board: Board, size: int, start: int, end: int) -> Any:
     """Return the aligned offset of the smallest free gap over ``[start, end)`` that holds the bytes, -1 if none does.
 
@@ -179,7 +187,7 @@ def best_fit(tables: Tables, board: Board, size: int, start: int, end: int) -> A
     return best
 
 
-@_bare
+@njit(cache=True, nogil=True)
 def insert(tables: Tables, board: Board, row: int) -> None:
     """Enter the rectangle of a residency, the newest one, among those by offset."""
     offset = board.offset[row]
@@ -201,7 +209,7 @@ def insert(tables: Tables, board: Board, row: int) -> None:
         board.used[step] += top - offset
 
 
-@_bare
+@njit(cache=True, nogil=True)
 def add(
     tables: Tables,
     board: Board,
@@ -226,8 +234,8 @@ def add(
     insert(tables, board, row)
 
 
-@_bare
-def extend(tables: Tables, board: Board, row: int, end: int) -> None:
+@njit(cache=True, nogil=True)
+def extend(tables: Tables, board: Board, row: Any, end: Any) -> None:
     """Let a residency end later."""
     place = 0
     while board.row[place] != row:
@@ -238,7 +246,7 @@ def extend(tables: Tables, board: Board, row: int, end: int) -> None:
     board.until[place] = end
 
 
-@_bare
+@njit(cache=True, nogil=True)
 def truncate(board: Board, count: int) -> None:
     """Take all residencies but the oldest `count` off the board; what they are served from is not changed."""
     kept = 0
@@ -256,14 +264,14 @@ def truncate(board: Board, count: int) -> None:
     board.length[0] = count
 
 
-@_bare
+@njit(cache=True, nogil=True)
 def serves(tables: Tables, board: Board, row: int, event: int) -> Any:
     """Whether an event of the residency's buffer lies in it."""
     inside = tables.inside[board.buffer[row]]
     return inside or (board.ready[row] <= tables.event_low[event] and tables.event_high[event] <= board.end[row])
 
 
-@_bare
+@njit(cache=True, nogil=True)
 def remove_last(tables: Tables, board: Board) -> None:
     """Take the newest residency off the board; what it reserved of the DMA engine is the caller's to restore."""
     row = board.length[0] - 1
@@ -274,7 +282,7 @@ def remove_last(tables: Tables, board: Board) -> None:
     truncate(board, row)
 
 
-@_bare
+@njit(cache=True, nogil=True)
 def serve(tables: Tables, board: Board, first: int, final: int, fast: bool) -> Any:
     """Serve the accesses of events first..final from fast or from slow memory; return the steps' time saved in ps."""
     saved = np.int64(0)
@@ -290,43 +298,38 @@ def serve(tables: Tables, board: Board, first: int, final: int, fast: bool) -> A
             board.slow[step] += tables.slow_ps[access]
             board.fast[step] -= tables.fast_ps[access]
             board.access_fast[access] = 0
+        settle(tables, board, step)
         after = max(tables.compute_ps[step], board.slow[step] + board.fast[step])
         saved += tables.repeat[step] * (before - after)
     return saved
 
 
-@_bare
-def _idle(tables: Tables, board: Board, step: int) -> Any:
-    """DMA time in ps that a step offers and no placed copy counts on."""
-    busy = max(tables.compute_ps[step], board.slow[step] + board.fast[step])
-    return max(np.int64(0), tables.repeat[step] * (busy - board.slow[step]) - board.reserved[step])
-
-
-@_bare
+@njit(cache=True, nogil=True)
 def _reserve(tables: Tables, board: Board, low: int, high: int, time: int, backwards: bool) -> None:
     """Book up to `time` ps of DMA in the steps ``[low, high)``."""
     for index in range(high - low):
         if time <= 0:
             return
         step = high - 1 - index if backwards else low + index
-        taken = min(time, _idle(tables, board, step))
+        taken = min(time, board.idle[step])
         board.reserved[step] += taken
+        settle(tables, board, step)
         time -= taken
 
 
-@_bare
+@njit(cache=True, nogil=True)
 def _hidden(tables: Tables, board: Board, low: int, high: int, limit: int) -> Any:
     """DMA time in ps, at most `limit`, that the steps ``[low, high)`` offer."""
     total = np.int64(0)
     for step in range(low, high):
-        total += _idle(tables, board, step)
+        total += board.idle[step]
         if total >= limit:
             return limit
     return total
 
 
-@_bare
-def place_piece(tables: Tables, board: Board, buffer: int, first: int, final: int, earliest: int) -> Any:
+@njit(cache=True, nogil=True)
+def place_piece(tables: Tables, board: Board, buffer: int, first: int, final: Any, earliest: Any) -> Any:
     """Try to make a buffer resident over its events first..final, at the best-fitting offset.
 
     The first piece of a buffer that is no input is produced; every other is prefetched, issued at the latest step
@@ -398,7 +401,7 @@ def place_piece(tables: Tables, board: Board, buffer: int, first: int, final: in
     return end
 
 
-@_bare
+@njit(cache=True, nogil=True)
 def _place_inside(tables: Tables, board: Board, buffer: int, first: int, final: int) -> Any:
     start, end = tables.birth[buffer], tables.death[buffer]
     offset = best_fit(tables, board, tables.size[buffer], start, end)
@@ -411,31 +414,31 @@ def _place_inside(tables: Tables, board: Board, buffer: int, first: int, final: 
     return end
 
 
-@_bare
+@njit(cache=True, nogil=True)
 def _prefetch_start(tables: Tables, board: Board, ready: int, earliest: int, copy_ps: int) -> Any:
     """The latest boundary from which idle DMA time hides the copy; `earliest` if there is none."""
     wanted = copy_ps
     step = ready
     while step > earliest:
         step -= 1
-        wanted -= _idle(tables, board, step)
+        wanted -= board.idle[step]
         if wanted <= 0:
             break
     return max(earliest, tables.down[step])
 
 
-@_bare
+@njit(cache=True, nogil=True)
 def _eviction_end(tables: Tables, board: Board, evict: int, shortest: int, latest: int, copy_ps: int) -> Any:
     """The first boundary by which idle DMA time has hidden the eviction, and the ps that stay exposed at `latest`."""
     wanted = copy_ps
     step = evict
     while step < latest and wanted > 0:
-        wanted -= _idle(tables, board, step)
+        wanted -= board.idle[step]
         step += 1
     return min(latest, max(shortest, tables.up[step])), max(np.int64(0), wanted)
 
 
-@_bare
+@njit(cache=True, nogil=True)
 def place_buffer(tables: Tables, board: Board, buffer: int, choice: int) -> int:
     """Put a buffer on the board as the choice says (not `OUT`); return how many pieces found room."""
     first, last = tables.event_first[buffer], tables.event_first[buffer + 1] - 1
@@ -471,6 +474,7 @@ def place_buffer(tables: Tables, board: Board, buffer: int, choice: int) -> int:
 @njit(cache=True, nogil=True)
 def decode(tables: Tables, board: Board, order: Int32, choice: Int32) -> int:
     """Fill the board with the buffers in order, `choice` (`int32[N]`) saying how; return the latency in ps."""
+    tables, board = handle(tables), handle(board)
     clear(tables, board)
     for buffer in order:
         if choice[buffer] != OUT:

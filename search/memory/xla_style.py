@@ -25,6 +25,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from accelsim.device import Device
+from search.memory.handle import handle
 from search.memory.placement import Board, add, best_fit, clear, extend, insert, score, serve, serves, truncate
 from search.memory.problem import Problem
 from search.memory.settings import XlaStyle
@@ -348,6 +349,8 @@ def _assign(
     repacks: int,
 ) -> int:
     """Propose one buffer after another; return the latency in ps."""
+    tables, board, plan = handle(tables), handle(board), handle(plan)
+    fetches, evictions = handle(fetches), handle(evictions)
     clear(tables, board)
     for buffer in order:
         committed = board.length[0]
