@@ -33,7 +33,7 @@ frontend/dist/.built: frontend/node_modules/.installed $(FRONTEND_SOURCES)
 .venv/.compiled: .venv/.installed $(KERNEL_SOURCES)
 	@echo "Compiling the search kernels: a minute or two, once a version"
 	@$(BIN)/python -m search memory webapp/graphs/examples/14_maml_flax_train_step.hlo.gz --device tpu-v5e \
-		--method annealing --evaluations 60 --out .venv/compiled >/dev/null 2>&1
+		--method annealing --evaluations 60 --out .venv/compiled >.venv/compile.log 2>&1 || { cat .venv/compile.log; exit 1; }
 	@touch $@
 
 setup: .venv/.installed .venv/.compiled frontend/dist/.built
@@ -46,6 +46,7 @@ run: .venv/.installed .venv/.compiled frontend/dist/.built
 
 lint: setup-dev
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check --quiet .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python manage.py makemigrations --check --dry-run --verbosity 0

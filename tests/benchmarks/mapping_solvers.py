@@ -53,4 +53,5 @@ def search(path: Path, capacity: int, method: str, seed: int) -> dict:
 
 
 def graphsmith(*arguments: str) -> str:
-    return subprocess.run([sys.executable, "-m", "search", *arguments], capture_output=True, text=True, check=True).stdout
+    command = [sys.executable, "-m", "search", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout

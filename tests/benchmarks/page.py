@@ -19,8 +19,13 @@ LONG = False
 OPENINGS = 5
 PAN_SECONDS = 4.0
 # Frame times while the mouse drags the graph; collected by the page itself.
-RECORD = """() => { const times = []; let last = performance.now(); window.frames_seen = times;
-const tick = (now) => { times.push(now - last); last = now; requestAnimationFrame(tick); }; requestAnimationFrame(tick); }"""
+RECORD = """() => {
+    const times = [];
+    let last = performance.now();
+    window.frames_seen = times;
+    const tick = (now) => { times.push(now - last); last = now; requestAnimationFrame(tick); };
+    requestAnimationFrame(tick);
+}"""
 
 
 def rows(done: list[dict]) -> Iterator[dict]:
