@@ -53,12 +53,12 @@ lint: setup-dev
 	cd frontend && npm run lint && npm run typecheck
 
 check: setup-dev lint
-	$(BIN)/pytest -m "not slow and not chaos and not browser"
+	GRAPHSMITH_HOME=.venv/test-home $(BIN)/pytest -m "not slow and not chaos and not browser"
 	cd frontend && npm test
 
 test: setup-dev lint
 	cd frontend && npm test
-	$(BIN)/pytest
+	GRAPHSMITH_HOME=.venv/test-home $(BIN)/pytest
 
 bench: setup-dev
 	$(BIN)/python -m tests.benchmarks $(NAME)

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from accelsim.device import load_device
+from accelsim.device import device_names, load_device
 from accelsim.errors import CompilerError, InputError
 from accelsim.load import load, peak_bytes, summarise
 from accelsim.program import Program
@@ -27,7 +27,7 @@ from search.engine import Budget, Progress, parse_budget, store_checkpoint
 from search.executor import LocalExecutor
 from search.memory.problem import Problem
 from search.memory.run import run
-from search.memory.settings import parse_settings
+from search.memory.settings import catalogue, parse_settings
 
 DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 CHECKPOINT_SECONDS = 2.0
@@ -64,21 +64,21 @@ def _one_line(message: str) -> str:
 
 
 def _where(error: InputError) -> str:
-    if error.line is None:
+    if error.line is None or f"line {error.line}" in error.message:
         return ""
     return f"line {error.line}" + (f", column {error.column}: " if error.column is not None else ": ")
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="search", description="Look for something better.")
+    parser = argparse.ArgumentParser(prog="python -m search", description="Look for something better.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     memory = commands.add_parser("memory", help="search for a memory mapping of an HLO module")
     memory.add_argument("file", type=Path, metavar="FILE", help="HLO in any form, or a stored program (.npz)")
-    memory.add_argument("--device", default="tpu-v4", help="name of a chip, or path of a .toml file")
+    memory.add_argument("--device", default="tpu-v4", help=f"{', '.join(device_names())}, or the path of a .toml file")
     memory.add_argument("--capacity", type=int, metavar="BYTES", help="fast memory in place of the chip's")
     memory.add_argument("--method", default="annealing", choices=METHODS)
-    memory.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the method")
+    memory.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help=_settings_help())
     memory.add_argument("--evaluations", type=int, metavar="N", help="stop after this many mappings")
     memory.add_argument("--seconds", type=float, metavar="S", help="stop after this time")
     memory.add_argument("--target", type=int, metavar="PS", help="stop at this latency in picoseconds")
@@ -99,6 +99,14 @@ def _parser() -> argparse.ArgumentParser:
     evaluator = commands.add_parser("evaluate", help="evaluate requests from standard input, a JSON line each")
     evaluator.set_defaults(command=lambda arguments: evaluate.main())
     return parser
+
+
+def _settings_help() -> str:
+    methods = (
+        f"{entry['method']}: {', '.join(name for name in entry['defaults'] if name != 'method') or 'none'}"
+        for entry in catalogue()
+    )
+    return f"a setting of the method ({'; '.join(methods)})"
 
 
 def _inspect(arguments: argparse.Namespace) -> int:

@@ -79,7 +79,8 @@ class Annealing(_Settings):
 
     summary: ClassVar[str] = (
         "Starts from greedy and changes the order in which buffers are placed, and at which gaps they leave fast "
-        "memory; several independent chains, cooled again and again in cycles of doubling length."
+        "memory; several independent chains, cooled again and again in cycles of doubling length. Never worse than "
+        "greedy or XLA-style, which are tried first."
     )
     method: Literal["annealing"] = "annealing"
     chains: int = Field(

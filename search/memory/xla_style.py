@@ -6,8 +6,9 @@ start order; best fit, retries, repacking.
 
 Where we decide:
 - XLA counts the whole time of an instruction as copy time. On our machine a copy works only while slow memory is idle,
-  so a plan made that way stalls. Three plans are made and the simulator takes the best: with XLA's count, with the
-  idle time of the all-slow program, and with the idle time that the better of the two leaves;
+  so a plan made that way stalls. Four plans are made and the simulator takes the best: with XLA's count, with the
+  idle time of the all-slow program, the same without evictions that lack copy time (XLA accepts them on the last
+  retry), and with the idle time that the best of these leaves;
 - a loop weighs its trip count, which we know, in place of 5 to the power of its depth;
 - a buffer is one proposal with all that aliases it, and accesses inside one loop or branch count as one use;
 - an output that nothing reads again is written to slow memory;
@@ -31,6 +32,7 @@ from search.memory.problem import Problem
 from search.memory.settings import XlaStyle
 from search.memory.tables import Int32, Int64, Tables
 
+PLANS = 4  # mappings that are scored for one result
 _PROBES = 100  # start times of one prefetch that are tried before the preferred one
 
 
@@ -347,8 +349,9 @@ def _assign(
     event_saving: Int64,
     retries: int,
     repacks: int,
+    stalls: bool,
 ) -> int:
-    """Propose one buffer after another; return the latency in ps."""
+    """Propose one buffer after another; return the latency in ps. `stalls`: the last retry may evict without time."""
     tables, board, plan = handle(tables), handle(board), handle(plan)
     fetches, evictions = handle(fetches), handle(evictions)
     clear(tables, board)
@@ -357,7 +360,8 @@ def _assign(
         attempt = 0
         repacked = False
         while attempt <= retries:
-            sound, crowded = _propose(tables, board, plan, fetches, evictions, buffer, event_saving, attempt == retries)
+            forced = stalls and attempt == retries
+            sound, crowded = _propose(tables, board, plan, fetches, evictions, buffer, event_saving, forced)
             if crowded and repacks > 0 and not repacked:
                 _uncommit(board, fetches, evictions, committed)
                 repacks -= 1
@@ -413,12 +417,12 @@ def xla_style(problem: Problem, board: Board, settings: XlaStyle) -> int:
     order = _order(problem, _boundedness(tables, tables.repeat, event_saving))
     room = len(tables.event_low)
 
-    def assign(supply: Int64, elapsed: Int64) -> int:
+    def assign(supply: Int64, elapsed: Int64, stalls: bool) -> int:
         # A loop or branch offers no copy resource: it may use the memory itself.
         resource = np.where(program.step_region >= 0, 0, supply)
         plan = _plan(device, settings, resource, elapsed)
         fetches, evictions = _empty_pool(room), _empty_pool(room)
-        limits = settings.retries, settings.repacks
+        limits = settings.retries, settings.repacks, stalls
         return _assign(tables, board, plan, fetches, evictions, order, event_saving, *limits)
 
     def times() -> tuple[Int64, Int64]:
@@ -428,20 +432,21 @@ def xla_style(problem: Problem, board: Board, settings: XlaStyle) -> int:
 
     clear(tables, board)
     idle, elapsed = times()
-    plans = [(elapsed, elapsed), (idle, elapsed)]
+    plans = [(elapsed, elapsed, True), (idle, elapsed, True), (idle, elapsed, False)]
     latencies = []
     leaves = []
     for plan in plans:
         latencies.append(assign(*plan))
         leaves.append(times())
-    plans.append(leaves[int(np.argmin(latencies))])
-    latencies.append(assign(*plans[2]))
+    leader = int(np.argmin(latencies))
+    plans.append((*leaves[leader], plans[leader][2]))
+    latencies.append(assign(*plans[-1]))
     best = int(np.argmin(latencies))
     if latencies[best] > problem.all_slow_ps:
         clear(tables, board)
-    elif best < 2:
+    elif best < PLANS - 1:
         assign(*plans[best])
-    return len(plans)
+    return PLANS
 
 
 def _plan(device: Device, settings: XlaStyle, supply: Int64, elapsed: Int64) -> Plan:

@@ -16,7 +16,7 @@ def seed() -> int:
     known = set(Graph.objects.filter(owner=None).values_list("example", flat=True))
     entries = json.loads((FOLDER / "examples.json").read_text())["examples"]
     missing = [entry for entry in entries if entry["name"] not in known]
-    for entry in missing:
+    for entry in reversed(missing):  # the page lists the newest first
         actions.store(
             (FOLDER / entry["file"]).read_bytes(),
             owner=None,

@@ -21,7 +21,7 @@ export function ErrorBox({ error, onClose, children }: { error: unknown; onClose
         )}
       </div>
       {rest.length > 0 && <pre>{rest.join("\n")}</pre>}
-      {place.length > 0 && <p className="small">At {place.join(", ")}.</p>}
+      {place.length > 0 && !first.includes(place.join(", ")) && <p className="small">At {place.join(", ")}.</p>}
       {problem.hint && <p className="small">{problem.hint}</p>}
       <p className="small muted">
         {problem.code}

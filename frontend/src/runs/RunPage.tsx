@@ -220,13 +220,13 @@ function Figures({ run, state, view, baselines, bound }: FiguresProps) {
   const seconds = Math.max(view.seconds, view.seq >= run.last_seq ? 0 : run.seconds);
   const figures: [string, string, string?][] = [
     ["Over all-slow", speedup(baseline(baselines, "all-slow"), best), "Latency with everything in slow memory, divided by the best found"],
-    ["Over XLA-style", speedup(baseline(baselines, "xla-style"), best), "Latency of the XLA-style heuristic, divided by the best found"],
+    ["Over XLA-style", speedup(baseline(baselines, "xla-style"), best), "Latency of the XLA-style heuristic, divided by the best found; below 1, the heuristic is better so far"],
     ["Over greedy", speedup(baseline(baselines, "greedy"), best), "Latency of the greedy mapping, divided by the best found"],
     ["Gap to the bound", gap(best, bound), "How far the best lies above what no mapping can beat"],
     ["Evaluations", count(evaluations)],
-    ["A second", rate(run.evaluations_per_second ?? (seconds > 0 ? evaluations / seconds : null)), "Evaluations a second"],
+    ["Evaluations / s", rate(run.evaluations_per_second ?? (seconds > 0 ? evaluations / seconds : null)), "At this run’s average speed"],
     ["Elapsed", duration(seconds)],
-    ["Left", state === "running" ? duration(run.seconds_left) : "–", "Until the budget is used up, at this speed"],
+    ["Time left", state === "running" ? duration(run.seconds_left) : "–", "Until the budget is used up, at this speed"],
   ];
   return (
     <dl className="figures wide">

@@ -1,7 +1,7 @@
 import { useInfiniteQuery, useMutation, useQuery as useData, useQueryClient } from "@tanstack/react-query";
 import { useEffect, useMemo, useState } from "react";
 import { getGraphs, getRuns, getSession, moveRun, stopRun, type Run } from "../api/client";
-import { duration, picoseconds, speedup, when } from "../app/format";
+import { bytes, duration, picoseconds, speedup, when } from "../app/format";
 import { ErrorBox, StateChip } from "../app/messages";
 import { Link } from "../app/router";
 import { events } from "../events/pageEvents";
@@ -83,6 +83,7 @@ export function RunsPage() {
                         </Link>
                         <div className="small muted">
                           {run.method} · seed {run.seed}
+                          {run.capacity ? ` · ${bytes(run.capacity)} of fast memory` : ""}
                         </div>
                       </td>
                       <td>

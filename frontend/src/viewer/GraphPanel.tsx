@@ -116,8 +116,9 @@ export function GraphPanel({ model, selected, onSelect, toolbar, shortcuts }: Pr
     const onKey = (event: KeyboardEvent) => {
       const target = event.target as HTMLElement;
       if (event.ctrlKey || event.metaKey || event.altKey || target.closest("input, select, textarea, dialog, [role=listbox]")) return;
-      const inside = panel.current?.contains(target) || (shortcuts && (target === document.body || target.id === "main"));
-      if (!inside) return;
+      const nowhere = target === document.body || target.id === "main";
+      const inside = panel.current?.contains(target) || (shortcuts && nowhere);
+      if (!inside && !(nowhere && event.key === "?")) return;
       const step = 80;
       const moves: Record<string, [number, number]> = {
         w: [0, -step], a: [-step, 0], s: [0, step], d: [step, 0],
