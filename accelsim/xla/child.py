@@ -37,7 +37,7 @@ def allow_cpu(seconds: int) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (soft, resource.RLIM_INFINITY))
 
 
-def leave_with_parent() -> None:
+def leave_with_parent() -> threading.Thread:
     """End this process, and remove its folder, as soon as the other end of standard input closes."""
 
     def wait() -> None:
@@ -47,7 +47,9 @@ def leave_with_parent() -> None:
         shutil.rmtree(Path.cwd(), ignore_errors=True)
         os._exit(0)
 
-    threading.Thread(target=wait, daemon=True).start()
+    leaving = threading.Thread(target=wait, daemon=True)
+    leaving.start()
+    return leaving
 
 
 def parse_text(text: bytes) -> Reply:
@@ -119,7 +121,7 @@ REQUESTS: dict[str, Callable[..., Reply]] = {
 def read_exactly(stream: BinaryIO, size: int) -> bytes:
     data = stream.read(size)
     if len(data) < size:
-        raise SystemExit(0)
+        raise EOFError
     return data
 
 
@@ -137,10 +139,18 @@ def answer(header: dict[str, Any], payloads: list[bytes]) -> Reply:
 def main() -> None:
     memory_bytes, cpu_seconds, file_bytes = map(int, sys.argv[1:])
     limit(memory_bytes, file_bytes)
-    leave_with_parent()
+    leaving = leave_with_parent()
     source = os.fdopen(0, "rb", closefd=False)
     sink = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints must not land between two frames
+    try:
+        serve(source, sink, cpu_seconds=cpu_seconds)
+    except EOFError:
+        leaving.join()  # ending here would cut off the removal of the folder
+
+
+def serve(source: BinaryIO, sink: BinaryIO, *, cpu_seconds: int) -> None:
+    """Answer requests until the input ends."""
     while True:
         (size,) = struct.unpack(">I", read_exactly(source, 4))
         header = json.loads(read_exactly(source, size))
