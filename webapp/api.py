@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from django.core.exceptions import RequestDataTooBig
+from django.core.exceptions import BadRequest, RequestDataTooBig, SuspiciousOperation
 from django.http import Http404, HttpRequest, HttpResponse
+from django.http.multipartparser import MultiPartParserError
 from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 from ninja.openapi.schema import OpenAPISchema
@@ -70,6 +71,13 @@ def on_http_error(request: HttpRequest, error: HttpError) -> HttpResponse:
 @api.exception_handler(RequestDataTooBig)
 def on_too_big(request: HttpRequest, error: RequestDataTooBig) -> HttpResponse:
     return problem_response(Problem(413, "request-too-big", "The request is too big."))
+
+
+@api.exception_handler(MultiPartParserError)
+@api.exception_handler(BadRequest)
+@api.exception_handler(SuspiciousOperation)
+def on_malformed(request: HttpRequest, error: Exception) -> HttpResponse:
+    return problem_response(Problem(400, "request", f"The request cannot be read: {error}"))
 
 
 @api.exception_handler(ValidationError)

@@ -355,6 +355,8 @@ class _Flattener:
         elif opcode == "recv-done":
             places = self.element(frame, item, operands, number=0)
             rest = self.make(frame.computation, item, time=len(self.flat.steps), span=frame.span)
+            for value in rest[: len(places)]:
+                self.flat.values[value].size = 0  # the received array is there already
             places += rest[len(places) :]
         elif opcode == "while":
             self.enter_while(frame, item, operands)

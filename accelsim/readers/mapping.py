@@ -74,9 +74,37 @@ def _into_slow_memory(shape: Any) -> None:
             item.layout.ClearField("memory_space")
 
 
+def _wrapped(module: Any) -> set[int]:
+    """The computations that asynchronous operations wrap.
+
+    XLA prints one as its only instruction, with the attributes of the start; reading that, it gives them to both.
+    """
+    return {
+        identity
+        for computation in module.computations
+        for item in computation.instructions
+        if item.opcode == "async-start"
+        for identity in item.called_computation_ids
+    }
+
+
+def _drop_keys(item: Any) -> None:
+    attributes = item.frontend_attributes.map
+    for key in KEYS:
+        if key in attributes:
+            del attributes[key]
+    if not attributes:
+        item.ClearField("frontend_attributes")
+
+
 def _take_out(module: Any, *, root: str | None) -> None:
     sequences = module.schedule.sequences
+    wrapped = _wrapped(module)
     for computation in module.computations:
+        if computation.id in wrapped:
+            for item in computation.instructions:
+                _drop_keys(item)
+            continue
         names = {item.name: item.id for item in computation.instructions}
         if root is not None and computation.id == module.entry_computation_id:
             if root not in names:
@@ -98,11 +126,7 @@ def _take_out(module: Any, *, root: str | None) -> None:
                 item.operand_ids[int(number)] = names[name]
             if MOVED_KEY in attributes:
                 moved.append((_number(attributes[MOVED_KEY], item), item.id))
-            for key in KEYS:
-                if key in attributes:
-                    del attributes[key]
-            if not attributes:
-                item.ClearField("frontend_attributes")
+            _drop_keys(item)
         if added:
             _remove(computation, added)
         if computation.id in sequences and (added or moved):
@@ -210,7 +234,10 @@ class _Rows:
                 time = times[identity]
             when[identity] = time
         self.copies(order, items, when)
+        wrapped = _wrapped(module)
         for computation in module.computations:
+            if computation.id in wrapped:
+                continue
             for item in computation.instructions:
                 text = item.frontend_attributes.map.get(RESIDENCY_KEY)
                 if text is not None and ADDED_KEY not in item.frontend_attributes.map:

@@ -346,6 +346,12 @@ def check(module: Any) -> None:
         by_id = {item.id: item for item in computation.instructions}
         for item in computation.instructions:
             for _, leaf in leaves(item.shape):
+                if any(dimension < 0 for dimension in leaf.dimensions):  # ? in the text
+                    raise InputError(
+                        f"instruction {item.name} in {computation.name} has a dimension without bound; "
+                        "give it a size, or a bound as in f32[<=8]",
+                        code="shape-unbounded",
+                    )
                 size = array_bytes(leaf)
                 total += size
                 if size > MAX_INT64:

@@ -143,7 +143,8 @@ class _Annotator:
         for identity in entry.order:
             item = self.items[identity]
             time = entry.times[identity]
-            while done < time:
+            # What a boundary copies may be what a done in front of the same step brings.
+            while done < time - (item.opcode.endswith("-done") and item.opcode != "send-done"):
                 done += 1
                 self._boundary(done)
             if item.opcode in ("parameter", "constant"):
@@ -164,6 +165,8 @@ class _Annotator:
             else:
                 self.order.append(identity)
                 self._paint(item, [self.place.get(value, _SLOW) for value in entry.places[identity]])
+                if item.opcode.endswith("-done"):
+                    self._hand_over(item)
         while done < len(flat.steps):
             done += 1
             self._boundary(done)
@@ -259,8 +262,21 @@ class _Annotator:
             places.append(self.place[value])
         self._paint(item, places)
 
+    def _hand_over(self, item: Any) -> None:
+        """From here on, read what an asynchronous operation made from its done, not from its start."""
+        starts = set(item.operand_ids)
+        while any(self.items[identity].opcode == "async-update" for identity in starts):
+            starts = {self.items[identity].operand_ids[0] for identity in starts}
+        for leaf, value in enumerate(self.entry.places[item.id]):
+            for handles in (self.slow, self.fast):
+                buffer = self.buffer.get(value, -1)
+                if buffer in handles and handles[buffer][0] in starts:
+                    handles[buffer] = (item.id, leaf)
+
     def _rewire(self, item: Any, time: int) -> None:
         """Let a step, loop or conditional read each operand where its buffer lies."""
+        if item.opcode == "send-done":  # XLA takes the send itself only, and nothing more is read
+            return
         changes = []
         for number, operand in enumerate(list(item.operand_ids)):
             replacement = self._readable(operand, time)

@@ -294,6 +294,57 @@ ENTRY main {
 }
 """
 
+# What is under way from its start to its done: wrapped, collective, sent and received.
+ASYNC = """HloModule m, is_scheduled=true, num_partitions=8
+
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b)
+}
+
+wrapped {
+  x = f32[256]{0} parameter(0)
+  ROOT y = f32[256]{0} custom-call(x), custom_call_target="Elsewhere"
+}
+
+ENTRY e {
+  p = f32[256]{0} parameter(0)
+  x = f32[256]{0} add(p, p)
+  a = ((f32[256]{0}), f32[256]{0}, u32[]) async-start(x), calls=wrapped
+  m = f32[256]{0} multiply(p, p)
+  au = ((f32[256]{0}), f32[256]{0}, u32[]) async-update(a)
+  ad = f32[256]{0} async-done(au)
+  g = (f32[256]{0}, f32[2048]{0}) all-gather-start(m), channel_id=1, replica_groups={{0,1,2,3,4,5,6,7}}, dimensions={0}, use_global_device_ids=true
+  r = f32[256]{0} all-reduce-start(ad), channel_id=2, replica_groups={}, to_apply=add
+  c = (f32[256]{0}, f32[256]{0}, u32[], u32[]) collective-permute-start(m), channel_id=3, source_target_pairs={{0,1},{1,0}}
+  n = f32[256]{0} add(ad, m)
+  cd = f32[256]{0} collective-permute-done(c)
+  rd = f32[256]{0} all-reduce-done(r)
+  gd = f32[2048]{0} all-gather-done(g)
+  gs = f32[256]{0} slice(gd), slice={[256:512]}
+  k = f32[256]{0} add(gs, rd)
+  l = f32[256]{0} add(k, cd)
+  ROOT o = f32[256]{0} add(l, n)
+}
+"""  # noqa: E501
+
+SEND = """HloModule m, is_scheduled=true
+
+ENTRY e {
+  p = f32[256]{0} parameter(0)
+  x = f32[256]{0} add(p, p)
+  t = token[] after-all()
+  s = (f32[256]{0}, u32[], token[]) send(x, t), channel_id=1
+  r = (f32[256]{0}, u32[], token[]) recv(t), channel_id=2
+  m = f32[256]{0} multiply(p, x)
+  sd = token[] send-done(s), channel_id=1
+  rd = (f32[256]{0}, token[]) recv-done(r), channel_id=2
+  y = f32[256]{0} get-tuple-element(rd), index=0
+  ROOT o = f32[256]{0} add(y, m)
+}
+"""
+
 MODULES = {
     "loop_in_place": LOOP_IN_PLACE,
     "conditional": CONDITIONAL,

@@ -259,6 +259,7 @@ def test_a_module_that_makes_the_parser_abort_is_an_input_error(compiler):
     [
         (("ROOT p = f32[9223372036854775807,2] parameter(0)",), "shape-overflow", "instruction p in e"),
         (("ROOT p = f32[9223372036854775807] parameter(0)",), "shape-overflow", "over 64 bits"),
+        (("p = f32[?,256] parameter(0)", "ROOT r = f32[?,256] negate(p)"), "shape-unbounded", "instruction p in e"),
         (("ROOT p = (s8[4], f32[4611686018427387904]) parameter(0)",), "hlo-syntax", "names no place and no cause"),
         (
             ("p = s8[9223372036854775807] parameter(0)", "ROOT q = s8[9223372036854775807] negate(p)"),

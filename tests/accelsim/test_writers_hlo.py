@@ -15,7 +15,7 @@ from accelsim.xla.schema import TUPLE, decode_module
 from accelsim.xla.shape import leaves
 from tests.accelsim.modules import EFFICIENTNET, FILES
 from tests.accelsim.programs import SMALL, random_mapping
-from tests.accelsim.scheduled import CALLS, LOOP_IN_PLACE, MODULES, proto_of
+from tests.accelsim.scheduled import ASYNC, CALLS, LOOP_IN_PLACE, MODULES, SEND, proto_of
 
 DEVICE = dataclasses.replace(SMALL, capacity_bytes=16_384)
 NAMES = {"step_name", "step_computation", "buffer_name", "value_name"}
@@ -55,9 +55,9 @@ def inside(program: Program, *rows: dict[str, object]) -> Mapping:
 # Everything comes back
 
 
-@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("name", [*MODULES, "async", "send"])
 def test_the_mapping_and_the_program_come_back_from_xlas_text(name, compiler):
-    proto = proto_of(MODULES[name], compiler=compiler)
+    proto = proto_of({**MODULES, "async": ASYNC, "send": SEND}[name], compiler=compiler)
     program = build_program(proto)
     for seed in range(40):
         mapping = random_mapping(program, DEVICE, seed, tries=150)
@@ -206,6 +206,22 @@ def meaning(proto: bytes, terms: dict[object, int]) -> list[int]:
                 term("parameter", item.parameter_number, leaf) for leaf in range(len(leaves(item.shape)))
             ]
     return run(entry, given)
+
+
+@pytest.mark.parametrize("name", ["a{1}", "c{1}", "g{1}", "r.1"])
+def test_what_is_under_way_is_copied_from_its_done(name, compiler):
+    proto = proto_of(ASYNC, compiler=compiler)
+    program = build_program(proto)
+    buffer = program.buffer_name.index(name if name in program.buffer_name else "r")
+    end = int(program.buffer_end[buffer])
+    row = {"buffer": program.buffer_name[buffer], "offset": 0, "start": int(program.buffer_start[buffer]), "end": end}
+    uses = program.access_step[(program.access_buffer == buffer) & ~program.access_write]
+    mapping = inside(program, row | {"evict": int(uses.min()), "end": int(uses.min()) + 1})
+    entry = decode_module(annotate(proto, program=program, device=DEVICE, mapping=mapping)).computations[-1]
+    opcode = {item.id: item.opcode for item in entry.instructions}
+    for item in entry.instructions:
+        if item.opcode not in ("copy-done", "async-update") and not item.opcode.endswith("-done"):
+            assert not [n for n in item.operand_ids if opcode[n].endswith("-start")], item.name
 
 
 # How it is written

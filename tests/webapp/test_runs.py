@@ -22,7 +22,8 @@ from tests.webapp.conftest import client_of, csrf, post
 from webapp import messages
 from webapp.accounts.models import User
 from webapp.graphs.models import Graph
-from webapp.runs import archive, events, leases, reaper, retention, selectors
+from webapp.problems import Problem
+from webapp.runs import actions, archive, events, leases, reaper, retention, selectors
 from webapp.runs.models import Artifact, Run, RunEvent
 
 pytestmark = pytest.mark.django_db
@@ -61,6 +62,10 @@ def test_a_run_is_queued_with_its_recipe(
         ({"settings": {"method": "annealing", "typo": 1}}, "settings", None),
         ({"budget": {}}, "budget", "budget"),
         ({"budget": {"seconds": -1}}, "invalid", "budget.seconds"),
+        ({"budget": {"seconds": float("inf")}}, "budget", "budget.seconds"),
+        ({"budget": {"evaluations": 2**63}}, "budget", "budget.evaluations"),
+        ({"budget": {"evaluations": 5, "target": 10**30}}, "budget", "budget.target"),
+        ({"budget": {"target": 10}}, "budget", "budget"),  # the search refuses it as well
         ({"device": "abacus"}, "device-name", None),
         ({"device": "/etc/passwd.toml"}, "device-name", "device"),
         ({"device": None}, "device", "device"),
@@ -357,3 +362,13 @@ def test_a_lost_message_is_no_error() -> None:
             raise OperationalError("no broker")
 
     assert messages.send(Away(), "x") is False
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_run_that_is_deleted_meanwhile_cannot_be_run_again(owner: User, graph: Graph, sent: list[Any]) -> None:
+    client = client_of(owner)
+    run = Run.objects.get(pk=post(client, "/api/runs", body(graph)).json()["id"])
+    Run.objects.filter(pk=run.pk).delete()
+    with pytest.raises(Problem) as caught:
+        actions.again(run)  # the database looks at the commit
+    assert caught.value.status == 404

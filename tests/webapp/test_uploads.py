@@ -67,6 +67,14 @@ def test_a_bad_upload_is_refused_and_leaves_nothing(what: str, owner: User) -> N
     assert stored() == []
 
 
+@pytest.mark.parametrize("boundary", ["", "; boundary=", "; boundary=é"])
+def test_a_request_that_is_no_form_is_refused(boundary: str, owner: User) -> None:
+    client = client_of(owner)
+    response = client.post("/api/graphs", b"--x", content_type=f"multipart/form-data{boundary}", headers=csrf(client))
+    assert 400 <= response.status_code < 500
+    assert response.json()["code"] != "bug"
+
+
 def test_a_syntax_error_says_where(owner: User) -> None:
     problem = upload(owner, SMALL_HLO.replace(b"dot(", b"frobnicate(")).json()
     assert problem["line"] == 6

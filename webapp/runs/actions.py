@@ -10,16 +10,18 @@ from django.db.models import Max
 from django.utils import timezone
 
 from accelsim.device import load_device, parse_device
+from search.engine import Budget
 from webapp import __version__, files
 from webapp.accounts.models import User
 from webapp.accounts.selectors import storage_used
 from webapp.graphs.selectors import ready_graph
-from webapp.problems import Problem
+from webapp.problems import Problem, not_found
 from webapp.runs import events, methods, selectors, tasks
 from webapp.runs.models import Run
 from webapp.runs.schemas import RunIn
 
 State = Run.State
+MOST_OF_A_BUDGET = 2**53  # what JSON's readers hold exactly
 
 
 def create(user: User, *, body: RunIn, idempotency_key: str | None) -> tuple[Run, bool]:
@@ -38,8 +40,7 @@ def create(user: User, *, body: RunIn, idempotency_key: str | None) -> tuple[Run
             raise Problem(422, "device-name", "A device is given by its name, not by a path.", field="device")
         device = load_device(body.device or "", capacity_bytes=body.capacity)
     checked = methods.check_settings(body.settings)
-    if body.budget.evaluations is None and body.budget.seconds is None and body.budget.target is None:
-        raise Problem(422, "budget", "Give the run an end: evaluations, seconds, or a target.", field="budget")
+    check_budget(body.budget)
     run = Run(
         owner=user,
         graph=graph,
@@ -53,15 +54,32 @@ def create(user: User, *, body: RunIn, idempotency_key: str | None) -> tuple[Run
     )
     try:
         return _enqueue(run), True
-    except IntegrityError:
-        # The same key arrived twice at once; the other request was faster.
-        return selectors.run_for(user, Run.objects.get(owner=user, idempotency_key=idempotency_key).pk), False
+    except IntegrityError as error:
+        # The same key arrived twice at once and the other request was faster, or the module was deleted meanwhile.
+        same = Run.objects.filter(owner=user, idempotency_key=idempotency_key) if idempotency_key is not None else None
+        found = same.first() if same is not None else None
+        if found is None:
+            raise not_found() from error
+        return selectors.run_for(user, found.pk), False
+
+
+def check_budget(budget: Budget) -> None:
+    """Refuse a budget that the search would refuse, or that cannot be counted or stored."""
+    for name, value in budget.model_dump().items():
+        if value is not None and value > MOST_OF_A_BUDGET:  # also infinity, which JSON and the database have not
+            raise Problem(422, "budget", f"{name} must be at most {MOST_OF_A_BUDGET}.", field=f"budget.{name}")
+    if budget.evaluations is None and budget.seconds is None:
+        detail = "Give the run an end: evaluations or seconds. A target alone may never be reached."
+        raise Problem(422, "budget", detail, field="budget")
 
 
 def again(run: Run) -> Run:
     """Queue a new run that asks for the same."""
     same = ("graph", "kind", "device", "device_toml", "capacity", "settings", "budget", "seed")
-    return _enqueue(Run(owner=run.owner, again_of=run, **{name: getattr(run, name) for name in same}))
+    try:
+        return _enqueue(Run(owner=run.owner, again_of=run, **{name: getattr(run, name) for name in same}))
+    except IntegrityError as error:  # The run was deleted meanwhile.
+        raise not_found() from error
 
 
 def _enqueue(run: Run) -> Run:
