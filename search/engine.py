@@ -24,6 +24,9 @@ CHECKPOINTS_KEPT = 2
 _MAGIC = b"graphsmith-checkpoint"
 
 
+MOST_OF_A_BUDGET = 2**53  # what every reader of JSON holds exactly; infinity is above it
+
+
 class Budget(BaseModel):
     """When to stop. Seconds decide only when, never what is done."""
 
@@ -46,6 +49,9 @@ def parse_budget(data: object) -> Budget:
         first = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in first["loc"])
         raise InputError(f"budget: {place}: {first['msg']}", code="budget") from error
+    for name, value in budget.model_dump().items():
+        if value is not None and value > MOST_OF_A_BUDGET:
+            raise InputError(f"budget: {name} must be at most {MOST_OF_A_BUDGET}", code="budget")
     if budget.evaluations is None and budget.seconds is None:
         raise InputError("budget: give evaluations or seconds; a target alone may never be reached", code="budget")
     return budget

@@ -136,6 +136,10 @@ def _notes(flat: Flat, aliases: Aliases) -> list[str]:
     if aliases.unresolved:
         carried = many(len(aliases.unresolved), "value is", "values are")
         notes.append(f"{carried} carried without a copy that is needed: what lives at the same time shares a buffer")
+    started = sum(step.item.opcode.endswith("-start") for step in flat.steps)
+    if started:
+        operations = many(started, "asynchronous operation counts", "asynchronous operations count")
+        notes.append(f"{operations} at the start: its memory may be given to others before it is done")
     copies = sum(COPY_KEY in item.frontend_attributes.map for step in flat.steps for item in (step.item,))
     if copies:
         notes.append(many(copies, "copy was added", "copies were added") + " for what loops and branches carry")

@@ -133,6 +133,9 @@ def test_the_number_of_workers_changes_nothing(program: Path) -> None:
     ("options", "said"),
     [
         (["--evaluations", "0"], "evaluations"),
+        (["--evaluations", "9" * 23], "at most"),
+        (["--evaluations", "5", "--seconds", "inf"], "at most"),
+        (["--evaluations", "5", "--target", "9" * 30], "at most"),
         (["--target", "3"], "seconds"),
         (["--evaluations", "5", "--set", "chains=none"], "chains"),
         (["--evaluations", "5", "--set", "chains"], "NAME=VALUE"),

@@ -10,7 +10,7 @@ from django.db.models import Max
 from django.utils import timezone
 
 from accelsim.device import load_device, parse_device
-from search.engine import Budget
+from search.engine import MOST_OF_A_BUDGET, Budget
 from webapp import __version__, files
 from webapp.accounts.models import User
 from webapp.accounts.selectors import storage_used
@@ -21,7 +21,6 @@ from webapp.runs.models import Run
 from webapp.runs.schemas import RunIn
 
 State = Run.State
-MOST_OF_A_BUDGET = 2**53  # what JSON's readers hold exactly
 
 
 def create(user: User, *, body: RunIn, idempotency_key: str | None) -> tuple[Run, bool]:

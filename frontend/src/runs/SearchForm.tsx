@@ -64,7 +64,7 @@ function Form({ graph, devices, methods }: { graph: Graph; devices: Device[]; me
     evaluations: budget.evaluations != null && !(Number.isInteger(budget.evaluations) && budget.evaluations >= 1) ? "A whole number, at least 1." : null,
     seconds: budget.seconds != null && !(budget.seconds > 0) ? "More than 0." : null,
     target: target.trim() !== "" && targetPs === null ? "Such as 3.2 ms." : null,
-    budget: budget.evaluations == null && budget.seconds == null && targetPs === null ? "Say when to stop: evaluations, seconds, or a target." : null,
+    budget: budget.evaluations == null && budget.seconds == null ? "Say when to stop: evaluations or seconds. A target alone may never be reached." : null,
     seed: /^\d{1,10}$/.test(seed.trim()) && Number(seed) < 2 ** 32 ? null : "0 to 4294967295.",
   };
   const valid =
