@@ -32,7 +32,7 @@ def processor() -> str:
 
 def cell(value: object) -> str:
     if isinstance(value, float):
-        return f"{value:,.4g}"
+        return f"{value:,.0f}" if value >= 1000 else f"{value:,.4g}"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
